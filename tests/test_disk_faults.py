@@ -472,6 +472,62 @@ def test_a_truncation_is_whole_although_the_disk_refuses(
     assert number > 5
 
 
+def test_a_log_that_was_cut_is_not_compacted_beyond_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is killed before the disk takes the new checkpoint."""
+    disk = Disk(tmp_path, monkeypatch)
+    broker = Broker(tmp_path / "data", "never", START)
+    broker.ask(create_topic("orders"), 7)
+    for _ in range(2):
+        broker.ask(produce_request("orders", batch(count=3)), 9)
+    partition = broker.engine.cluster.topics["orders"].partitions[0]
+    log: Any = partition.log
+    log.directory.set_cleaned(log.where, 5)
+    disk.failure = Failure(len(disk.calls), stays=True)
+    broker.engine.controller.truncate(partition, 3, broker.now)
+    broker.engine.restart("kill", broker.now)
+    assert (log.end_offset, log.cleaned_to) == (3, 3)
+    disk.repair()
+    log.start_at(1, broker.now)
+    assert log.cleaned_to == 1
+    broker.store.abandon()
+
+
+def test_the_rest_of_a_truncation_is_made_at_the_next_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log begins at 2, within the batch that is cut. The checkpoint does not know this start yet."""
+    disk = Disk(tmp_path, monkeypatch)
+    broker = Broker(tmp_path / "data", "never", START)
+    broker.ask(create_topic("orders"), 7)
+    broker.ask(produce_request("orders", batch(count=3)), 9)
+    partition = broker.engine.cluster.topics["orders"].partitions[0]
+    partition.delete_records(2, broker.now)
+    disk.failure = Failure(len(disk.calls), stays=True)
+    broker.engine.controller.truncate(partition, 2, broker.now)
+    disk.repair()
+    broker.passes(60_000)
+    assert [path.name for path in partition.log.folder.glob("*.log")] == [f"{2:020d}.log"]  # type: ignore[attr-defined]
+    broker.store.abandon()
+    assert opened_again(tmp_path / "data", START, lambda engine: engine.cluster.partition("orders", 0).log_end_offset) == 2
+
+
+def test_a_log_that_ends_before_its_old_start_opens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an unclean election the broker is killed before the disk takes the new start offset."""
+    disk = Disk(tmp_path, monkeypatch)
+    broker = Broker(tmp_path / "data", "never", START)
+    broker.ask(create_topic("orders"), 7)
+    broker.ask(produce_request("orders", batch()), 9)
+    partition = broker.engine.cluster.topics["orders"].partitions[0]
+    prefix = partition.prefix(broker.now)
+    broker.ask(produce_request("orders", batch(count=3)), 9)
+    partition.delete_records(3, broker.now)
+    broker.store.checkpoint()
+    disk.failure = Failure(len(disk.calls), stays=True)
+    partition.take_over(prefix)
+    assert (partition.log_start_offset, partition.log_end_offset) == (0, 1)
+    broker.store.abandon()
+    disk.repair()
+    assert opened_again(tmp_path / "data", START, lambda engine: held_of(engine, 3)) == [1]
+
+
 def held_of(engine: Engine, start: int) -> list[int]:
     partition = engine.cluster.topics["orders"].partitions[0]
     return [read_header(each).base_offset for each in partition.log.batches(start)]

@@ -494,12 +494,13 @@ class Partition:
         effects on producers and transactions."""
         end = prefix.log_end_offset
         self.lost_records = self.lost_records or end < self.log_end_offset
-        if end < self.log.segments[0].base_offset:
+        first = self.log.segments[0].base_offset
+        self.log_start_offset = max(prefix.log_start_offset, min(end, first))
+        self.log.lower_start(self.log_start_offset)  # before the log ends before its old start
+        if end < first:
             self.log.start_at(end, prefix.caught_up)
         else:
             self.log.truncate_to(end)
-        self.log_start_offset = max(prefix.log_start_offset, self.log.segments[0].base_offset)
-        self.log.lower_start(self.log_start_offset)
         written, start = self._checkpointed_start
         self._checkpointed_start, self._deleted = (written, min(start, self.log_start_offset)), {}
         self.producers = dict(prefix.producers)

@@ -81,7 +81,8 @@ class FolderLog:
         self._written_epochs = found.written_epochs
         self._refused: list[Callable[[], None]] = []
         """Changes of the files that follow from a truncation, and that the disk has refused. They are made before the next
-        write."""
+        write or checkpoint."""
+        self._lower_cleaned()  # a kill may have come before this write of a truncation (LogCleanerManager.cleanableOffsets)
 
     # Only a log on disk has these methods
 
@@ -103,6 +104,7 @@ class FolderLog:
             self._take(self._recover(now))
         except OSError as failure:
             self._store.failed(failure)
+            self._lower_cleaned()  # the checkpoint has been read again
             return None
         assert self._owner is not None
         return self.belongs_to(self._owner)
@@ -117,7 +119,7 @@ class FolderLog:
 
     def lower_start(self, offset: int) -> None:
         """See `Log.lower_start`. Without this, a start after a crash would refuse a log that ends before its start offset."""
-        self._try(lambda: self.directory.lower_start(self.where, offset))
+        self._change_files(partial(self.directory.lower_start, self.where, offset))
 
     def _try(self, write: Callable[[], None]) -> None:
         """Write something beside the batches. If this fails, the log goes on, and the store logs the failure."""
@@ -139,7 +141,7 @@ class FolderLog:
 
         As in UnifiedLog.flush, the file of an empty segment is not returned, because it has no records to lose. Raises OSError.
         """
-        self._catch_up()
+        self.catch_up()
         self.write_epochs()
         self._close_active()
         self.release()
@@ -195,7 +197,7 @@ class FolderLog:
     def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
         """Move the log to another log directory: `put` moves the folder. If this raises OSError, nothing has changed."""
         folder = directory.root / self.folder.name
-        self._catch_up()
+        self.catch_up()
         self.release()
         self._moves += 1
         try:
@@ -231,7 +233,7 @@ class FolderLog:
             self._store.insist()  # a starting broker refuses a batch of a later leader epoch than the metadata has
             self.last_epoch = leader_epoch
         if self._refused:
-            self._catch_up()
+            self.catch_up()
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
@@ -239,7 +241,7 @@ class FolderLog:
 
     def roll(self, now: int) -> None:
         """See `Log.roll`. If this raises OSError, nothing has changed."""
-        self._catch_up()
+        self.catch_up()
         if not self.active.size:
             self.active.created = now
             return
@@ -434,8 +436,7 @@ class FolderLog:
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
         is_compacted = self.active.base_offset < min(self.cleaned_to, end)
-        if self.cleaned_to > end:
-            self._change_files(partial(self.directory.set_cleaned, self.where, end))
+        self._lower_cleaned()
         self._change_files(partial(self._discard_snapshots, end))
         if is_compacted:
             self._change_files(self._begin_after_gap)
@@ -460,19 +461,26 @@ class FolderLog:
         self._change_files(self.active.create)
         self.segments = [self.active]
         self.end_offset = self.recovery_point = offset
+        self._lower_cleaned()
         self._checkpoint_cut()
 
     def _change_files(self, change: Callable[[], None]) -> None:
         """Change files after a truncation. The log itself is already truncated. If the disk refuses the change, the change is
-        made before the next write; if the process is killed before that, the next start finds the removed batches."""
+        made before the next write or checkpoint; if the process is killed before that, the next start finds the files as they
+        are."""
         self._refused.append(change)
-        self._try(self._catch_up)
+        self._try(self.catch_up)
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Make the changes of files that the disk has refused. Raises OSError."""
         while self._refused:
             self._refused[0]()
             del self._refused[0]
 
+    def _lower_cleaned(self) -> None:
+        """If the log counts as compacted beyond its end, let it count as compacted up to its end."""
+        if self.cleaned_to > self.end_offset:
+            self._change_files(partial(self.directory.set_cleaned, self.where, self.end_offset))
+
     def _checkpoint_cut(self) -> None:
-        self._try(lambda: self.directory.cut(self.where, self.recovery_point))
+        self._change_files(partial(self.directory.cut, self.where, self.recovery_point))

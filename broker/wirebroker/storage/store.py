@@ -274,6 +274,7 @@ class FolderStore(Upkeep):
         changed = False
         held: dict[LogDirectory, list[FolderLog]] = {directory: [] for directory in self._directories}
         for log in self._logs():
+            log.catch_up()
             log.write_epochs()
             held[log.directory].append(log)
         for number, (directory, logs) in enumerate(held.items()):
