@@ -502,6 +502,7 @@ def test_the_rest_of_a_truncation_is_made_at_the_next_checkpoint(tmp_path: Path,
     partition.delete_records(2, broker.now)
     disk.failure = Failure(len(disk.calls), stays=True)
     broker.engine.controller.truncate(partition, 2, broker.now)
+    broker.passes(60_000)
     disk.repair()
     broker.passes(60_000)
     assert [path.name for path in partition.log.folder.glob("*.log")] == [f"{2:020d}.log"]  # type: ignore[attr-defined]
