@@ -291,6 +291,13 @@ def unchanged(cluster: Cluster, before: Mapping[str, object]) -> None:
         _same(f"{what} that cannot be written", held, before[what])
 
 
+def leaderless(partition: Partition) -> bool:
+    """Tells whether no replica of the partition may lead it. As in Kafka, this is possible after a reassignment: a broker whose
+    replica was removed may stay eligible to lead, because min.insync.replicas was compared with the former number of
+    replicas. If the last in-sync replica is then killed, no replica is eligible."""
+    return partition.leader == NO_LEADER and bool(partition.eligible) and not {*partition.eligible} & {*partition.replicas}
+
+
 def as_copied(cluster: Cluster, snapshot: Snapshot) -> None:
     """Checks that each partition has the state of a snapshot, unless a coordinator has written to it since. Raises Finding."""
     for topic in snapshot.topics:
@@ -323,7 +330,8 @@ def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
             raise Finding("a soft reset leaves records", f"{where}: {partition.log_start_offset}, {partition.log_end_offset}")
         first = partition.replicas[0]
         leads = partition.leader == first or first not in partition.in_sync
-        if partition.moves or partition.replication.frozen or partition.leader == NO_LEADER or not leads:
+        lacks = partition.leader == NO_LEADER or not leads
+        if partition.moves or partition.replication.frozen or (lacks and not leaderless(partition)):
             raise Finding("a soft reset repairs too little", f"{where}: {partition.replication.frozen}")
     for group in engine.groups.offsets.groups(pending=True):
         offsets = {where: held.offset for where, held in engine.groups.offsets.of(group).items() if where in ends}

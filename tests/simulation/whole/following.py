@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
 from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, BatchHeader, iter_records, read_header, read_marker
-from simulation.whole.agreeing import is_coordinators
+from simulation.whole.agreeing import is_coordinators, leaderless
 from simulation.whole.done import BROKER
 from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import GROUP_TOPIC, Topic
@@ -283,7 +283,12 @@ class Following:
         engine, now = world.engine, world.now
         checks_ms = engine.configs.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         held = engine.transactions.transactions.values()
-        open_ones = {(each.producer_id, each.producer_epoch): each for each in held if each.state is TransactionState.ONGOING}
+        # As in Kafka, a blocked id does not time out before its coordinator has loaded its log again.
+        open_ones = {
+            (each.producer_id, each.producer_epoch): each
+            for each in held
+            if each.state is TransactionState.ONGOING and not each.is_stuck
+        }
         self._open = {key: min(self._open.get(key, now), now) for key in open_ones}
         keep_ms = engine.configs.integer("transactional.id.expiration.ms")
         over = [each.transactional_id for each in held if each.state.may_expire and each.updated + keep_ms <= now]
@@ -301,7 +306,7 @@ class Following:
         if late := [each for each in self._over.items() if now - each[1] > often_ms + 1]:
             raise Finding("a transactional id does not expire", str(late))
         for key, since in self._open.items():
-            if now - since > open_ones[key].timeout_ms + checks_ms + 1 and not open_ones[key].is_stuck:
+            if now - since > open_ones[key].timeout_ms + checks_ms + 1:
                 raise Finding("a transaction does not time out", f"{open_ones[key]}, open since {since}")
 
     def _of_deleted_topics(self, world: World) -> None:
@@ -636,13 +641,6 @@ def _is_of(group: ShareGroup, topic_id: bytes, index: int) -> bool:
 
 def _unwritable(partition: Partition) -> bool:
     return partition.leader == NO_LEADER or partition.replication.too_few
-
-
-def leaderless(partition: Partition) -> bool:
-    """Tells whether no replica of the partition may lead it. As in Kafka, this is possible after a reassignment: a broker whose
-    replica was removed may stay eligible to lead, because min.insync.replicas was compared with the former number of
-    replicas. If the last in-sync replica is then killed, no replica is eligible."""
-    return partition.leader == NO_LEADER and bool(partition.eligible) and not {*partition.eligible} & {*partition.replicas}
 
 
 def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:

@@ -24,10 +24,10 @@ from kafkawire.errors import ErrorCode
 from random_dialogues import logins
 from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
-from simulation.whole.agreeing import after_restart, agree, at_rest, durable, files_agree, searches, stored
+from simulation.whole.agreeing import after_restart, agree, at_rest, durable, files_agree, leaderless, searches, stored
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
-from simulation.whole.following import all_leave, leaderless, nobody_left_waits, nobody_waits_in_vain
+from simulation.whole.following import all_leave, nobody_left_waits, nobody_waits_in_vain
 from simulation.whole.permitting import permitted, rights
 from simulation.whole.reading import nobody_waits_for_nothing
 from simulation.whole.remembering import offsets_as_logged, remembers, restarting
