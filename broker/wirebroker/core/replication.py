@@ -301,6 +301,8 @@ class Replication:
             to = completed
         if to.leader_epoch != partition.leader_epoch:
             partition.new_leader_epoch(to.leader_epoch, elected=to.leader != NO_LEADER)
+            for each in self.lagging.values():  # in each epoch the lag counts anew (Replica.resetReplicaState)
+                each.caught_up = now
         partition.leader, partition.in_sync, partition.eligible = to.leader, list(to.in_sync), list(to.eligible)
         partition.last_known_leader = to.last_known_leader
         self._assign(to.assignment)
@@ -346,8 +348,6 @@ class Replication:
             partition.producers = self._followed(restarted)
             partition.transactions.reopen(open_transactions(partition.producers))
         partition.transactions.verifications.clear()
-        for other in self.lagging.values():
-            other.caught_up = now
 
     def cut_off(self, end: int) -> None:
         """A new leader's log ends at `end`. Truncate the followers that have later records. The truncated followers rebuild

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fuzzing.acknowledged import Acknowledged
 from fuzzing.script import Finding
 from kafkawire.errors import ErrorCode
+from wirebroker.core.partition import CHECKPOINT_MS
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -55,6 +56,8 @@ class Done:
         """The families whose facts are all unknown now."""
         self.starts: dict[tuple[bytes, int], int] = {}
         """The earliest offset at which each log may begin after DeleteRecords requests."""
+        self._deleted_at: dict[tuple[bytes, int], int] = {}
+        """For each log, the time of the last DeleteRecords request."""
         self.acknowledged = Acknowledged()
         self.lossy: set[str] = set()
         """The topics that, as in Kafka, may have lost acknowledged records."""
@@ -145,8 +148,19 @@ class Done:
         elif deed == "truncate" or given.get("unclean"):
             self._may_lose(str(name))
             self._may_fall(str(name))
+            self.starts = {where: start for where, start in self.starts.items() if where[0] != self._id_of(name)}
         elif deed in ("crash", "restart", "crash_after_write"):
             self.starts.clear()  # as in Kafka, a kill brings back deleted records down to the last checkpoint
+
+    def _id_of(self, name: Any) -> bytes | None:
+        found = self._world.engine.cluster.topics.get(name)
+        return found.topic_id if found is not None else None
+
+    def killed(self) -> None:
+        """Forget where logs begin after DeleteRecords requests that are younger than the last checkpoint may be. As in Kafka, a
+        kill brings their records back."""
+        kept = {where for where, since in self._deleted_at.items() if self._world.now - since > CHECKPOINT_MS}
+        self.starts = {where: start for where, start in self.starts.items() if where in kept}
 
     def _may_lose(self, name: str) -> None:
         self.lossy.add(name)
@@ -313,6 +327,7 @@ class Done:
                 if not part.error_code and found is not None:
                     where = found.topic_id, part.partition_index
                     self.starts[where] = max(self.starts.get(where, 0), part.low_watermark)
+                    self._deleted_at[where] = self._world.now
 
     def _Produce(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         cluster = self._world.engine.cluster

@@ -319,7 +319,8 @@ class Following:
         told |= {(group, topic_id) for group, topic_id, _ in states}
         told |= {(name, each) for name, group in engine.groups.groups.items() for each in _with_states(group)}
         left = {each for each in told if each[1] not in cluster.topics and each[1] not in cluster.topics_by_id}
-        troubled = world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))
+        failed = world.disk_had_failed or world.coordinator_log_had_failed
+        troubled = world.in_trouble or failed or any(map(_unwritable, cluster.partitions()))
         if troubled or self._reads_again:
             self.outliving |= left
         # a coordinator whose broker is down reads its log later
@@ -689,8 +690,11 @@ def nobody_waits_in_vain(world: World) -> None:
             continue
         partitions = [each.partition for each in waits._left]
         gone = all(each.deleted or each.leader != link.connection.node_id for each in partitions)
-        # As in Kafka, the failure of a log directory wakes no request (ReplicaManager.handleLogDirFailure).
-        if not any(each.offline_at for each in partitions) and (gone or waits._is_complete()):
+        # As in Kafka, the failure of a log directory wakes no request (ReplicaManager.handleLogDirFailure). The death of a
+        # broker whose replica is not in sync wakes no request either, because it changes no partition.
+        alive = world.engine.cluster.alive
+        dead = any(not alive(node) for each in partitions for node in {*each.replicas} - {*each.in_sync})
+        if not (dead or any(each.offline_at for each in partitions)) and (gone or waits._is_complete()):
             raise Finding("a request waits although its response is complete", str(link.awaited[0] if link.awaited else waits))
 
 

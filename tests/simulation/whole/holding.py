@@ -467,6 +467,8 @@ def restarted(world: World, before: dict[Key, Any]) -> None:
         after_restart(world.engine)
         world.settle()
     world.expects_closes = False
+    if mode == "kill":
+        world.done.killed()
     world.advance(SECOND)
     remembers(world, mode, before)
     logs(world)

@@ -49,7 +49,7 @@ from simulation.whole.watching import Watch, place
 from wirebroker.apis import fetch, offset_commits
 from wirebroker.common import slices
 from wirebroker.core import controller
-from wirebroker.core.cluster import TRANSACTION_TOPIC
+from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups import offset_manager
 from wirebroker.core.partition import Partition
@@ -375,7 +375,9 @@ class World:
         lost = [each for each in logs if _lost_records(each, *ends[each])]
         if lost:  # by an unclean election: as in Kafka, the coordinators forget what only these records said
             self.done.vague.add("offset")
-            self.forgot_transactions = self.forgot_transactions or any(each.topic == TRANSACTION_TOPIC for each in lost)
+            # If a log of groups has lost the marker of a transaction, the transaction's offsets stay pending, as in Kafka.
+            forgetful = any(each.topic in (GROUP_TOPIC, TRANSACTION_TOPIC) for each in lost)
+            self.forgot_transactions = self.forgot_transactions or forgetful
             self.following.forget_offsets()
         moved = [each for each in logs if each.leader_epoch != ends[each][0] and each.leader != NO_LEADER]
         if moved and not self.in_progress:
