@@ -210,6 +210,8 @@ class World:
         self.links: dict[Where, Link] = {}
         self.log: list[str] = []
         self.history: list[Sent] = []
+        self.sent_at_last_leave = 0
+        """The number of requests that were sent before a client last left."""
         """All requests, in the order in which they were sent."""
         self.judged: list[Exchange | Act] = []
         """The requests that the model of Kafka's rules judges. It judges all requests until something breaks or a test changes
@@ -567,6 +569,7 @@ class World:
         self._gone(link)
 
     def _gone(self, link: Link) -> None:
+        self.sent_at_last_leave = len(self.history)
         self._by_connection.pop(link.connection, None)
         if self.links.get(Where(link.number, link.node)) is link:
             del self.links[Where(link.number, link.node)]
