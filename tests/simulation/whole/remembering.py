@@ -75,7 +75,8 @@ def _unwritten(cluster: Cluster) -> set[str | Key]:
 
 def as_logged(world: World, read: Collection[Partition] | None = None) -> None:
     """Checks that after a restart the coordinators have the state that their logs record. If `read` is given, the coordinators
-    have read only these logs again, and a rebalance, which no record tells, may have begun since."""
+    have read only these logs again. Since then a rebalance may have begun, which no record tells, or a group may have become
+    empty, which a coordinator cannot record while its log fails."""
     engine, (groups, transactions) = world.engine, offsets_as_logged(world)
     cluster = engine.cluster
     logs = {(each.topic, each.index) for each in (cluster.coordinator_logs() if read is None else read)}
@@ -85,7 +86,8 @@ def as_logged(world: World, read: Collection[Partition] | None = None) -> None:
         return {name: held[name] for name in held if (topic, cluster.coordinator_partition(kind, name)) in logs}
 
     held, logged = of("group", engine.groups.groups), of("group", groups)
-    for name in [name for name, group in held.items() if read is not None and group.state_name in REBALANCING]:
+    unrecorded = (*REBALANCING, *_unrecorded(world))
+    for name in [name for name, group in held.items() if read is not None and group.state_name in unrecorded]:
         held.pop(name), logged.pop(name, None)
     _same("groups", {name: _group(group) for name, group in held.items()}, dict.fromkeys(held, EMPTY) | logged)
     if engine.configs.features[TRANSACTION] and not world.setting.release:
@@ -182,6 +184,12 @@ def keeps(before: Mapping[Key, Any], after: Mapping[Key, Any]) -> None:
         raise Finding(f"new after a soft reset: {more[0][0]}", str(more))
 
 
+def _unrecorded(world: World) -> tuple[str, ...]:
+    """Returns the states of groups that the logs perhaps do not have. As in Kafka, a group becomes empty even if the broker
+    cannot write this change."""
+    return ("Empty",) if world.disk_had_failed or world.coordinator_log_had_failed else ()
+
+
 def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], after: Mapping[Key, Any]) -> bool:
     if key not in before and any(str(part).startswith("__") for part in key):
         return True  # a start creates the internal topics that were deleted
@@ -214,9 +222,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         (producer_id, epoch, _, state, _), (now_id, now_epoch, *_) = before[key], after[key]
         return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch
     if key[0] == "members":  # a classic group that was in a rebalance has the members of its last generation
-        # as in Kafka, a group becomes empty even if the broker cannot write this change
-        unwritten = ("Empty",) if world.disk_had_failed or world.coordinator_log_had_failed else ()
-        return key in before and before[key][0] in (*REBALANCING, *unwritten)
+        return key in before and before[key][0] in (*REBALANCING, *_unrecorded(world))
     return False
 
 
