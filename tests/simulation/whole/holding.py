@@ -165,7 +165,7 @@ def stays(world: World, sent: Sent) -> None:
     groups = world.engine.groups
     group: Any = groups.groups.get(request.group_id)
     member = group.members.get(getattr(response, "member_id", None) or request.member_id) if group is not None else None
-    if member is None:  # the member has left meanwhile
+    if member is None or _repeats_sync(world, sent):  # the member has left meanwhile, or the group was stable before
         return
     if isinstance(group, Group) and (sent.api == "Heartbeat" or member.member_id == group.members.leader):
         timer, ms = member.heartbeat, member.session_timeout
@@ -183,6 +183,14 @@ def stays(world: World, sent: Sent) -> None:
 def _keeps_alive(sent: Sent) -> bool:
     """Tells whether a request without an error keeps its member alive: a heartbeat, or the SyncGroup with the assignments."""
     return sent.api.endswith("Heartbeat") or (sent.api == "SyncGroup" and bool(sent.request.assignments))  # type: ignore[attr-defined]
+
+
+def _repeats_sync(world: World, sent: Sent) -> bool:
+    """Tells whether the request is a SyncGroup after another one of the group's generation. In a stable group it does not
+    extend the session (GroupMetadataManager.classicGroupSyncToClassicGroup)."""
+    syncs = [each.request for each in world.history[: sent.number] if each.api == sent.api == "SyncGroup"]
+    named = [(each.group_id, each.generation_id) for each in syncs]
+    return (getattr(sent.request, "group_id", ""), getattr(sent.request, "generation_id", -1)) in named
 
 
 def _lacks(partition: Partition) -> bool:
