@@ -174,3 +174,13 @@ def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused() -> None:
     assert partition.start_verification(1, 1, 0, False, NOW) is None
     assert partition.append_marker(EndMarker(1, 0, True, 0, 1), NOW) == 0
     assert partition.append(memoryview(batches[1]), NOW, 12).error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_lag_of_a_replica_moves_with_the_clock() -> None:
+    """Otherwise the time since which the replica lags would be in the future."""
+    partition = Partition("orders", 0, [1, 2], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
+    partition.replication.freeze(2, NOW)
+    partition.append(memoryview(made(-1, -1, -1, 1, 0, 0, "")), NOW, 9)
+    partition.move_time(-1000)
+    assert partition.replication.lags(NOW - 1000, 500) == ([], NOW - 1000 + 501)
+    assert partition.replication.lags(NOW - 1000 + 501, 500)[0] == [2]

@@ -641,12 +641,14 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def move_time(self, ms: int) -> None:
-        """Move the times of the last checkpoint and of the verifications by `ms`, because the clock was moved by `ms`. The
-        times of records stay."""
+        """Move the times of the last checkpoint, the verifications and the lagging replicas by `ms`, because the clock was
+        moved by `ms`. The times of records stay."""
         written, start = self._checkpointed_start
         self._checkpointed_start = (written + ms, start)
         for awaited in self.transactions.verifications.values():
             awaited.since += ms
+        for prefix in self.replication.lagging.values():
+            prefix.caught_up += ms
 
     def delete(self, now: int) -> None:
         """Close the log, because the topic is deleted. Then call the callbacks of the waiting requests; these requests find
