@@ -147,7 +147,8 @@ class Following:
     def look(self, world: World) -> None:
         """Follow all logs up to their ends. Raises Finding."""
         faulty = world.engine.faults is not None
-        if faulty or self._was_faulty:  # a fault can make brokers forget producers
+        # A fault can make brokers forget producers. If the clock was moved back, they may have expired before.
+        if faulty or self._was_faulty or world.now < self.looked:
             self.forget_producers()
         self._was_faulty = faulty
         for topic in world.engine.cluster.topics.values():

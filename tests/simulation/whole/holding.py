@@ -112,12 +112,11 @@ def authenticated(world: World, link: Link, sent: Sent, response: Any) -> None:
     mechanism = BY_NAME.get(session.asked)
     if sent.api == "SaslAuthenticate" and not response.error_code and mechanism is not None:
         if session.stage is Stage.TOKEN:  # as Kafka's ScramSaslServer does, the broker reads the credential now
-            link.credential = world.engine.cluster.scram.get((session.user, mechanism.number))
-        held = link.credential
-        if session.stage is Stage.DONE and (
-            held is None or held != _credential(mechanism, logins.PASSWORD, held.salt, held.iterations)
-        ):
-            raise Finding("a client logs in by a password that is not its user's any more", f"{session.user}: {held}")
+            link.login = (world.engine.cluster.scram.get((session.user, mechanism.number)),)
+        elif session.stage is Stage.DONE and link.login is not None:
+            (held,), link.login = link.login, None
+            if held is None or held != _credential(mechanism, logins.PASSWORD, held.salt, held.iterations):
+                raise Finding("a client logs in by a password that is not its user's any more", f"{session.user}: {held}")
     if lifetime := getattr(response, "session_lifetime_ms", 0):
         ends, expected = link.connection.session.expires_at, world.now + lifetime
         if ends != expected:

@@ -75,8 +75,7 @@ def _unwritten(cluster: Cluster) -> set[str | Key]:
 
 def as_logged(world: World, read: Collection[Partition] | None = None) -> None:
     """Checks that after a restart the coordinators have the state that their logs record. If `read` is given, the coordinators
-    have read only these logs again. Since then a rebalance may have begun, which no record tells, or a group may have become
-    empty, which a coordinator cannot record while its log fails."""
+    have read only these logs again."""
     engine, (groups, transactions) = world.engine, offsets_as_logged(world)
     cluster = engine.cluster
     logs = {(each.topic, each.index) for each in (cluster.coordinator_logs() if read is None else read)}
@@ -85,11 +84,8 @@ def as_logged(world: World, read: Collection[Partition] | None = None) -> None:
         topic = COORDINATOR_TOPICS[kind]
         return {name: held[name] for name in held if (topic, cluster.coordinator_partition(kind, name)) in logs}
 
-    held, logged = of("group", engine.groups.groups), of("group", groups)
-    unrecorded = (*REBALANCING, *_unrecorded(world))
-    for name in [name for name, group in held.items() if read is not None and group.state_name in unrecorded]:
-        held.pop(name), logged.pop(name, None)
-    _same("groups", {name: _group(group) for name, group in held.items()}, dict.fromkeys(held, EMPTY) | logged)
+    held = of("group", engine.groups.groups)
+    _same("groups", {name: _group(group) for name, group in held.items()}, dict.fromkeys(held, EMPTY) | of("group", groups))
     if engine.configs.features[TRANSACTION] and not world.setting.release:
         # at level 0, the records lack some fields, and an upgrade raises the level
         known = of("transaction", engine.transactions.transactions)

@@ -173,8 +173,8 @@ class Link:
     awaited: deque[Sent] = field(default_factory=deque)
     answers: list[bytes] | None = None
     """The responses to an administrator, or None if the connection belongs to a client."""
-    credential: ScramCredential | None = None
-    """The credential of the connection's user when its last SCRAM dialogue began."""
+    login: tuple[ScramCredential | None] | None = None
+    """The credential of the connection's user when its SCRAM dialogue began; None if this was not seen."""
 
 
 class Judging(Tap):
@@ -365,6 +365,7 @@ class World:
         before = undoable(self.engine.cluster) if full else {}
         mark, trouble = self.judging.mark() if self.judging else (0, 0), self.in_trouble
         ends = {each: (each.leader_epoch, each.log_end_offset) for each in self.engine.cluster.coordinator_logs()}
+        began = self.now
         with self.watch.guarding(step.kind, lenient=trouble):
             if step.kind in ACTS:
                 things = self._act(step.kind, chance)
@@ -382,7 +383,8 @@ class World:
             self.forgot_transactions = self.forgot_transactions or forgetful
             self.following.forget_offsets()
         moved = [each for each in logs if each.leader_epoch != ends[each][0] and each.leader != NO_LEADER]
-        if moved and not self.in_progress:
+        # If time has passed, the coordinators may know what no record tells, such as a rebalance.
+        if moved and not self.in_progress and self.now == began:
             as_logged(self, moved)
         if moved and self.judging:
             self.judging.act("broker")
