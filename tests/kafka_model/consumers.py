@@ -99,6 +99,8 @@ class Consumers:
         for other in [each for each, member in members.items() if member is held]:
             del members[other]
         members[member_id] = held
+        if instance is not None:  # a member that joins again may have another instance id
+            held.instance = instance
         if epoch != held.epoch:
             held.former_epoch, held.epoch = held.epoch, epoch
         held.heard, held.patience_ms = exchange.now, patience
