@@ -105,8 +105,10 @@ class Following:
     def __init__(self) -> None:
         self._logs: dict[tuple[bytes, int], Followed] = {}
         self._was_faulty = False
+        self._last_now = 0
+        """The time at the last call of `look`."""
         self.looked = 0
-        """The time of the last call of `look`."""
+        """The time of the last call of `look` after which no timer was due."""
         self._planned = 0
         """A round of compaction that ends after the last call of `look` was planned at this time or later. A thread compacts a
         log, and if the jobs of threads wait, the round was perhaps planned before that call."""
@@ -139,7 +141,7 @@ class Following:
         self._periodic: object = None
         """The periodic checks that ran at the last step."""
         self._reads_again = False
-        """Tells whether coordinators have read a log again that has lost records."""
+        """Tells whether coordinators have read a log again that has lost records, or were perhaps killed during their work."""
         self.outliving: set[tuple[str, Any]] = set()
         """The groups that, as in Kafka, have offsets or states of a deleted topic, because the coordinators' logs could not be
         written when the topic was deleted."""
@@ -148,8 +150,9 @@ class Following:
         """Follow all logs up to their ends. Raises Finding."""
         faulty = world.engine.faults is not None
         # A fault can make brokers forget producers. If the clock was moved back, they may have expired before.
-        if faulty or self._was_faulty or world.now < self.looked:
+        if faulty or self._was_faulty or world.now < self._last_now:
             self.forget_producers()
+        self._last_now = world.now
         self._was_faulty = faulty
         for topic in world.engine.cluster.topics.values():
             falls = bool(world.done.falls & {topic.name, "*"})
@@ -314,6 +317,7 @@ class Following:
         """Checks that groups have no offsets and no states of deleted topics, not even in open transactions."""
         engine, cluster = world.engine, world.engine.cluster
         if world.in_progress:
+            self._reads_again = True  # a broker that is killed now does not go on with its work, as in Kafka
             return
         offsets, states = engine.groups.offsets, engine.groups.share_state.states
         told = {(group, topic) for group in engine.groups.groups for topic, _ in offsets.all_of(group)}
