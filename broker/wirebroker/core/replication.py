@@ -301,7 +301,7 @@ class Replication:
             to = completed
         if to.leader_epoch != partition.leader_epoch:
             partition.new_leader_epoch(to.leader_epoch, elected=to.leader != NO_LEADER)
-            for each in self.lagging.values():  # in each epoch the lag counts anew (Replica.resetReplicaState)
+            for each in self.lagging.values():  # a new epoch begins to measure the lag again (Replica.resetReplicaState)
                 each.caught_up = now
         partition.leader, partition.in_sync, partition.eligible = to.leader, list(to.in_sync), list(to.eligible)
         partition.last_known_leader = to.last_known_leader

@@ -317,7 +317,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
     partition = world.engine.cluster.partition(topic, index)
     if partition is not None and chance.random() < 0.7:
         node = partition.leader
-    world.coordinator_log_had_failed = world.coordinator_log_had_failed or topic in INTERNAL_TOPICS
+    world.coordinator_log_had_failed |= topic in INTERNAL_TOPICS
     restore = Doer(world.engine).fill_disk(node, topic, index)
     if restore is not None:
         world.at_repair.append(restore)
@@ -328,7 +328,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
 def _write_fails(world: World, chance: Random) -> Things:
     partition = world.engine.cluster.partition(*_log(world, chance))
     if partition is not None:
-        world.coordinator_log_had_failed = world.coordinator_log_had_failed or partition.topic in INTERNAL_TOPICS
+        world.coordinator_log_had_failed |= partition.topic in INTERNAL_TOPICS
         partition.fail_next_write(chance.choice([1, 1, 5]))
         world.at_repair.append(lambda: partition.fail_next_write(0))
     return frozenset({CLUSTER})

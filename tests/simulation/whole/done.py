@@ -148,13 +148,11 @@ class Done:
         elif deed == "truncate" or given.get("unclean"):
             self._may_lose(str(name))
             self._may_fall(str(name))
-            self.starts = {where: start for where, start in self.starts.items() if where[0] != self._id_of(name)}
+            found = self._world.engine.cluster.topics.get(name)
+            if found is not None:
+                self.starts = {where: start for where, start in self.starts.items() if where[0] != found.topic_id}
         elif deed in ("crash", "restart", "crash_after_write"):
             self.starts.clear()  # as in Kafka, a kill brings back deleted records down to the last checkpoint
-
-    def _id_of(self, name: Any) -> bytes | None:
-        found = self._world.engine.cluster.topics.get(name)
-        return found.topic_id if found is not None else None
 
     def killed(self) -> None:
         """Forget where logs begin after DeleteRecords requests that are younger than the last checkpoint may be. As in Kafka, a

@@ -187,9 +187,11 @@ def _keeps_alive(sent: Sent) -> bool:
 def _repeats_sync(world: World, sent: Sent) -> bool:
     """Tells whether the request is a SyncGroup after another one of the group's generation. In a stable group it does not
     extend the session (GroupMetadataManager.classicGroupSyncToClassicGroup)."""
-    syncs = [each.request for each in world.history[: sent.number] if each.api == sent.api == "SyncGroup"]
-    named = [(each.group_id, each.generation_id) for each in syncs]
-    return (getattr(sent.request, "group_id", ""), getattr(sent.request, "generation_id", -1)) in named
+    if sent.api != "SyncGroup":
+        return False
+    request: Any = sent.request
+    syncs: list[Any] = [each.request for each in world.history[: sent.number] if each.api == "SyncGroup"]
+    return any((each.group_id, each.generation_id) == (request.group_id, request.generation_id) for each in syncs)
 
 
 def _lacks(partition: Partition) -> bool:
